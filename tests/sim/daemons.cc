@@ -11,9 +11,6 @@ namespace {
 // From the word to stop until a daemon has ended, at most: 1 s for its buffers and 0.2 s for words.
 constexpr Time kStopTime = 1200 * core::kMillisecond;
 
-// How long daemons wait for one that restarts, and it for them.
-constexpr Time kRestartGrace = 10 * core::kSecond;
-
 }  // namespace
 
 void World::crash(const Fault& fault) {
@@ -33,6 +30,7 @@ void World::crash(const Fault& fault) {
   Time known = 0;
   for (uint32_t other = 0; other < scenario_.nodes; ++other) {
     if (other == fault.a) continue;
+    const bool sees = are_connected(fault.a, other);
     if (arrives) {
       link(fault.a, other).up = false;
     } else {
@@ -41,7 +39,7 @@ void World::crash(const Fault& fault) {
     cut(other, fault.a);
     const Time when = delay(fault.detected);
     known = std::max(known, when);
-    if (nodes_[other]->alive()) lose(other, fault.a, cause, when);
+    if (sees && nodes_[other]->alive()) lose(other, fault.a, cause, when);
   }
   if (fault.lasts != 0) bear_again(fault, std::max(known, fault.lasts) + delay(core::kSecond));
 }
@@ -132,13 +130,15 @@ void World::restart(const Fault& fault) {
   const bool arrives = random_.below(2) == 0;
   for (uint32_t other = 0; other < scenario_.nodes; ++other) {
     if (other == index) continue;
+    const bool sees = are_connected(index, other);
     if (arrives) {
       link(index, other).up = false;
     } else {
       cut(index, other);
     }
     cut(other, index);
-    if (nodes_[other]->alive()) miss(other, index, delay(fault.detected));
+    const Time when = delay(fault.detected);
+    if (sees && nodes_[other]->alive()) miss(other, index, when);
   }
   events_.in(fault.lasts, [this, index] { come_back(index); });
 }
@@ -150,8 +150,10 @@ void World::miss(uint32_t self, uint32_t peer, Time within) {
   events_.in(within, [this, node, self, peer, connection] {
     node->run([this, node, self, peer, connection] {
       if (link(self, peer).connection != connection || !link(self, peer).open) return;
+      if (is_relayed(self, peer)) return node->peers()->lose(peer, false);
       link(self, peer).open = link(self, peer).up = false;
       cut(peer, self);
+      if (has_overlay()) node->peers()->link_lost(peer, false);
       const std::string name = "n" + std::to_string(peer);
       trace([&] { return node->name() + " waits for " + name + " to restart"; });
       node->membership().peer_away(name);

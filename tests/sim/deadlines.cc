@@ -49,6 +49,7 @@ bool World::calm(uint32_t a, uint32_t b, const JobId& job) const {
     if (of->entered() > before) return false;
   }
   if (jobs[0]->engine().view().epoch != jobs[1]->engine().view().epoch) return false;
+  if (is_relayed(a, b) && !relays_calm(10 * core::kSecond)) return false;
   return std::ranges::all_of(std::array{std::pair(a, b), std::pair(b, a)}, [&](const auto& way) {
     const Link& l = link(way.first, way.second);
     const bool lane = l.broken && !l.avoids;

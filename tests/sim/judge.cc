@@ -124,8 +124,8 @@ bool World::had_quorum(const Trainer& trainer) const {
   if (last->info_of(trainer.rank()).pid != static_cast<int64_t>(trainer.session())) return false;
   const uint32_t self = trainer.node();
   const auto reached = [&](uint32_t node) {
-    return node == self || (nodes_[node]->alive() && !nodes_[node]->paused() &&
-                            link(self, node).up && link(node, self).up);
+    return node == self ||
+           (nodes_[node]->alive() && !nodes_[node]->paused() && reaches(self, node));
   };
   std::vector<std::string> votes;
   for (const core::Member& member : last->members) {

@@ -29,6 +29,7 @@ void World::connect(uint32_t a, uint32_t b) {
       node->run([this, node, self, other, connection] {
         if (link(self, other).connection != connection || !link(self, other).open) return;
         trace([&] { return node->name() + " is connected to n" + std::to_string(other); });
+        if (has_overlay()) node->peers()->link_up(other);
         node->membership().peer_up(nodes_[other]->name());
       });
     });
@@ -39,6 +40,7 @@ void World::connect(uint32_t a, uint32_t b) {
 void World::cut(uint32_t from, uint32_t to) {
   link(from, to).up = false;
   ++link(from, to).generation;
+  if (has_overlay()) link(from, to).disturbed = events_.now();
 }
 
 // A node notices that a connection broke, or closes it, and the other end learns of that if it can.
@@ -48,11 +50,14 @@ void World::lose(uint32_t self, uint32_t peer, Cause cause, Time within) {
   events_.in(within, [this, node, self, peer, cause, connection] {
     node->run([this, node, self, peer, cause, connection] {
       Link& mine = link(self, peer);
-      if (mine.connection != connection || !std::exchange(mine.open, false)) return;
+      if (mine.connection != connection || !mine.open) return;
+      if (is_relayed(self, peer)) return node->peers()->lose(peer, cause == Cause::kPeerSilent);
+      mine.open = false;
       trace([&] { return node->name() + " has lost n" + std::to_string(peer); });
       // What was sent before may yet arrive; nothing is taken from there any more.
       if (std::exchange(mine.up, false)) lose(peer, self, Cause::kPeerLost, delay(kGoodbye));
       cut(peer, self);
+      if (has_overlay()) node->peers()->link_lost(peer, cause == Cause::kPeerSilent);
       node->membership().peer_lost("n" + std::to_string(peer), cause, "the link broke");
     });
   });
@@ -61,9 +66,14 @@ void World::lose(uint32_t self, uint32_t peer, Cause cause, Time within) {
 void World::heal(uint32_t a, uint32_t b, Time when) {
   events_.in(when, [this, a, b] {
     if (!nodes_[a]->alive() || !nodes_[b]->alive()) return;
-    if (link(a, b).up || link(b, a).up) return;
+    const bool relayed = is_relayed(a, b);
+    if (!relayed && (link(a, b).up || link(b, a).up)) return;
     const Time held = link(std::min(a, b), std::max(a, b)).held_until;
     if (held > events_.now()) return heal(a, b, held - events_.now());
+    if (relayed) {
+      link(a, b).data_cut = link(b, a).data_cut = false;
+      return;
+    }
     // A node greets nobody anew before it has noticed that the old connection is no more.
     if (link(a, b).open || link(b, a).open || nodes_[a]->paused() || nodes_[b]->paused()) {
       return heal(a, b, 100 * core::kMillisecond);
@@ -75,6 +85,7 @@ void World::heal(uint32_t a, uint32_t b, Time when) {
 void World::break_link(uint32_t a, uint32_t b, const Fault& fault) {
   Time& held = link(std::min(a, b), std::max(a, b)).held_until;
   if (fault.lasts != 0) held = std::max(held, events_.now() + fault.lasts);
+  if (is_relayed(a, b)) return break_data(a, b, fault);
   if (!link(a, b).up && !link(b, a).up) return;
   const bool one_way = fault.kind == FaultKind::kOneWay;
   cut(b, a);
@@ -146,9 +157,21 @@ void World::deliver_control(uint32_t from, uint32_t to, const core::JobMessage& 
   });
 }
 
-void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& message) {
+// In the order in which it was sent, or not at all.
+void World::carry(uint32_t from, uint32_t to, std::function<void()> deliver) {
   Link& l = link(from, to);
   if (!l.up) return;
+  const bool late = scenario_.late_percent > 0 && random_.below(100) < scenario_.late_percent;
+  l.control.send(&events_, delay(late ? scenario_.late_max : scenario_.latency_max),
+                 [this, from, to, generation = l.generation, deliver = std::move(deliver)] {
+                   if (link(from, to).generation == generation) deliver();
+                 });
+}
+
+void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& message) {
+  Link& l = link(from, to);
+  const bool relayed = is_relayed(from, to);
+  if (relayed ? !l.open : !l.up) return;
   const bool of_change = message.index() > 7;
   const auto doom = of_change ? doomed_.find(from) : doomed_.end();
   if (doom != doomed_.end() && doom->second.words-- == 0) {
@@ -156,11 +179,8 @@ void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& mes
     return fault.kind == FaultKind::kDieSpeaking ? crash(fault) : restart(fault);
   }
   if (const auto* accept = std::get_if<core::change::Accept>(&message)) oracle_.note_asked(*accept);
-  const bool late = scenario_.late_percent > 0 && random_.below(100) < scenario_.late_percent;
-  l.control.send(&events_, delay(late ? scenario_.late_max : scenario_.latency_max),
-                 [this, from, to, generation = l.generation, message] {
-                   if (link(from, to).generation == generation) deliver_control(from, to, message);
-                 });
+  if (relayed) return nodes_[from]->peers()->send(to, message);
+  carry(from, to, [this, from, to, message] { deliver_control(from, to, message); });
   // Messages of a view change may come at any time and any number of times.
   if (!of_change || random_.below(100) >= scenario_.stale_percent) return;
   events_.in(delay(400 * core::kMillisecond), [this, from, to, message] {

@@ -1,6 +1,7 @@
 #include "tests/sim/node.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "daemon/core/planted.h"
@@ -36,9 +37,12 @@ SimNode::SimNode(World* world, uint32_t index, uint64_t life)
       index_(index),
       name_("n" + std::to_string(index)),
       membership_(name_, membership_options(world->scenario()),
-                  world->scenario().seed * 131 + index + life * 7919, this) {}
+                  world->scenario().seed * 131 + index + life * 7919, this) {
+  if (world->has_overlay()) peers_.emplace(world, this, 1 + index + life * 1000);
+}
 
 void SimNode::remember(const SimNode& before) {
+  if (peers_) peers_->go_on_from(*before.peers_);
   woken_ = world_->events().now();
   for (const auto& [id, record] : before.records_) {
     if (!before.has_engine(id)) continue;
@@ -88,6 +92,7 @@ void SimNode::run(const std::function<void()>& what) {
   if (paused_) return backlog_.push_back(what);
   what();
   schedule_tick();
+  tick_peers();
 }
 
 void SimNode::resume() {
@@ -107,6 +112,27 @@ void SimNode::schedule_tick() {
       membership_.tick(world_->events().now());
     });
   });
+}
+
+void SimNode::tick_peers() {
+  if (!peers_ || world_->is_quiet()) return;
+  const Time due = peers_->next_deadline();
+  if (due == std::numeric_limits<Time>::max() || (peers_at_ != 0 && peers_at_ <= due)) return;
+  const Time at = peers_at_ = std::max(due, world_->events().now() + 1);
+  world_->events().at(at, [this, at] {
+    run([this, at] {
+      if (peers_at_ != at) return;  // something was due sooner
+      peers_at_ = 0;
+      peers_->tick();
+    });
+  });
+}
+
+void SimNode::need_members(const core::View& view) {
+  for (const core::Member& member : view.members) {
+    const uint32_t peer = world_->index_of(member.node);
+    if (world_->is_relayed(index_, peer)) peers_->need(peer);
+  }
 }
 
 void SimNode::to_control(std::function<void()> what) {
@@ -223,6 +249,7 @@ void SimNode::install(const core::View& view, const std::vector<core::SessionId>
   if (!alive_) return;
   if (view.epoch > 0) world_->oracle().note_view(view);
   world_->note_known(view.incarnation, index_, view.epoch);
+  need_members(view);
   // Made at once, so that frames which come right after the acceptance find it.
   jobs_[view.incarnation] = std::make_shared<SimJob>(world_, this, view, trainers_of(sessions));
 }
@@ -291,6 +318,7 @@ void SimNode::adopt_engine(const JobId& job, const core::Proposal& proposal,
   if (!alive_) return;
   ++world_->stats().views;
   world_->note_known(job, index_, proposal.view.epoch);
+  need_members(proposal.view);
   with_job(job,
            [this, proposal, sessions](SimJob& sim) { sim.adopt(proposal, trainers_of(sessions)); });
 }

@@ -13,6 +13,7 @@
 #include "daemon/core/membership.h"
 #include "tests/sim/events.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/peers.h"
 
 namespace gradring::sim {
 
@@ -125,6 +126,8 @@ class SimNode : public core::MembershipActions {
   bool paused() const { return paused_; }
   Time woken() const { return woken_; }
   core::Membership& membership() { return membership_; }
+  // Null where everybody is linked with everybody.
+  SimPeers* peers() { return peers_ ? &*peers_ : nullptr; }
   size_t engines() const { return jobs_.size(); }
   const SimJob* job(const JobId& id) const {
     const auto it = jobs_.find(id);
@@ -173,6 +176,8 @@ class SimNode : public core::MembershipActions {
   void with_job(const JobId& job, std::function<void(SimJob&)> what);
   void to_trainer(core::SessionId session, std::function<void(Trainer&)> what);
   void schedule_tick();
+  void tick_peers();
+  void need_members(const core::View& view);
   void report(SimJob* sim, const JobId& job, uint64_t epoch);
 
   World* const world_;
@@ -184,6 +189,8 @@ class SimNode : public core::MembershipActions {
   Time woken_ = -core::kSecond;
   std::deque<std::function<void()>> backlog_;
   Time tick_at_ = 0;
+  Time peers_at_ = 0;
+  std::optional<SimPeers> peers_;
   core::Membership membership_;
   std::map<JobId, std::shared_ptr<SimJob>> jobs_;
   std::map<JobId, core::JobRecord> records_;

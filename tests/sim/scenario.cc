@@ -269,6 +269,13 @@ bool Scenario::keeps_records() const {
   });
 }
 
+bool Scenario::restarts(uint32_t node) const {
+  return std::any_of(faults.begin(), faults.end(), [node](const Fault& fault) {
+    return fault.a == node &&
+           (fault.kind == FaultKind::kRestart || fault.kind == FaultKind::kRestartSpeaking);
+  });
+}
+
 Scenario draw(uint64_t seed, uint32_t nodes, bool crowded) {
   Random random(seed ^ 0x6772616472696e67u);
   Scenario s;
@@ -315,6 +322,7 @@ Scenario draw(uint64_t seed, uint32_t nodes, bool crowded) {
   draw_lanes(&s);
   draw_coming(&s);
   draw_slow_reports(&s);
+  draw_relays(&s);
   return s;
 }
 

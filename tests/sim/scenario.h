@@ -143,13 +143,21 @@ struct Scenario {
   std::optional<uint32_t> slow_node;  // they are on this one alone
   std::vector<JobSpec> jobs;
   std::vector<Fault> faults;
-  core::Tuning first_tuning;  // of each job's first view
+  // Control connections of each node; with more nodes than that, others pass on what is said to the
+  // rest. 0: everybody is connected with everybody.
+  uint32_t links_max = 0;
+  Time begins = 0;                    // trainers and faults, by when the nodes have mostly met
+  std::vector<uint32_t> places;       // of the nodes, in the circle of all
+  uint32_t parcels_lost_percent = 0;  // of what is passed on, as by links that are full
+  core::Tuning first_tuning;          // of each job's first view
   std::vector<Retune> retunes;
   Sabotage sabotage = Sabotage::kNone;
   core::Bug bug = core::Bug::kNone;
 
   // Where no daemon comes back, none writes down what it does.
   bool keeps_records() const;
+  // Whether a daemon's end may be a restart of it.
+  bool restarts(uint32_t node) const;
 };
 
 // Slices that come with a flipped bit; lanes that are lost.
@@ -161,6 +169,9 @@ void draw_partitions(Scenario* scenario);
 // Reports that are slow, often slower than others wait for; and daemons that restart while they
 // speak of a view.
 void draw_slow_reports(Scenario* scenario);
+
+// In some runs there are more nodes than links, and so on.
+void draw_relays(Scenario* scenario);
 
 // Tables for slices as small as these, from a generator of their own. `often`: where they are the
 // only trouble.

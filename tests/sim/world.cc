@@ -29,10 +29,17 @@ World::World(const Scenario& scenario)
   core::planted_bug = scenario.bug;
 #endif
   links_.resize(size_t{scenario_.nodes} * scenario_.nodes);
+  if (scenario_.links_max != 0) {
+    std::vector<std::string> addresses;
+    for (uint32_t i = 0; i < scenario_.nodes; ++i) addresses.push_back(address_of(i));
+    overlay_.emplace(std::move(addresses), scenario_.links_max);
+  }
   for (uint32_t i = 0; i < scenario_.nodes; ++i)
     nodes_.push_back(std::make_unique<SimNode>(this, i, 0));
   for (uint32_t a = 0; a < scenario_.nodes; ++a) {
-    for (uint32_t b = a + 1; b < scenario_.nodes; ++b) connect(a, b);
+    for (uint32_t b = a + 1; b < scenario_.nodes; ++b) {
+      if (!is_relayed(a, b)) connect(a, b);
+    }
   }
   for (uint32_t j = 0; j < scenario_.jobs.size(); ++j) {
     trainers_of_job_.emplace_back();
@@ -43,14 +50,16 @@ World::World(const Scenario& scenario)
         trainers_of_job_[within->outer][within->ranks[r]]->take_part_in(trainers_.back().get());
         continue;
       }
-      after(60 * core::kMillisecond, [t = trainers_.back().get()] { t->start(); });
+      events_.in(scenario_.begins + delay(60 * core::kMillisecond),
+                 [t = trainers_.back().get()] { t->start(); });
     }
   }
   for (const Fault& fault : scenario_.faults) {
-    events_.at(fault.at, [this, fault] { strike(fault); });
+    events_.at(scenario_.begins + fault.at, [this, fault] { strike(fault); });
   }
   for (const Retune& retune : scenario_.retunes) {
-    events_.at(retune.at, [this, retune] { nodes_[retune.node]->retune(retune.tuning); });
+    events_.at(scenario_.begins + retune.at,
+               [this, retune] { nodes_[retune.node]->retune(retune.tuning); });
   }
   events_.in(kTick, [this] { keep_ticking(); });
 }
@@ -87,10 +96,13 @@ std::string World::run() {
 void World::keep_ticking() {
   for (const auto& node : nodes_) node->tick();
   check_in_time();
-  const bool idle = all_over() && events_.empty() &&
-                    std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+  const bool over = all_over() && std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
                       return !node->alive() || node->engines() == 0;
                     });
+  if (!over) quiet_since_ = 0;
+  if (over && quiet_since_ == 0) quiet_since_ = events_.now();
+  if (is_quiet() && !std::exchange(all_met_, true)) check_all_met();
+  const bool idle = over && events_.empty();
   if (!idle) events_.in(kTick, [this] { keep_ticking(); });
 }
 

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "daemon/core/overlay.h"
 #include "daemon/core/random.h"
 #include "tests/sim/events.h"
 #include "tests/sim/node.h"
@@ -51,6 +52,7 @@ struct Stats {
   uint64_t expired = 0;    // ops, by engines that said so
   uint64_t expired_names_rank = 0;
   uint64_t gone_back = 0;  // ranks, each time
+  uint64_t relayed = 0;    // words, by nodes between
 };
 
 // A use of a key, which mean others where a job has grown.
@@ -63,6 +65,9 @@ struct KeyUse {
 
 // Between every two nodes.
 inline constexpr uint32_t kLanes = 2;
+
+// How long daemons wait for one that restarts, and it for them.
+inline constexpr Time kRestartGrace = 10 * core::kSecond;
 
 // A cluster in one thread. Runs one scenario to its end and watches over what must always hold:
 // what the Oracle says; every submission ends exactly once, and everything ends (bounded virtual
@@ -94,6 +99,27 @@ class World {
     return 1 + static_cast<Time>(random_.below(static_cast<uint64_t>(most)));
   }
   void after(Time most, std::function<void()> what) { events_.in(delay(most), std::move(what)); }
+
+  // ---- where others pass on what is said: relays.cc ----
+  bool has_overlay() const { return overlay_.has_value(); }
+  bool is_relayed(uint32_t a, uint32_t b) const;
+  std::string address_of(uint32_t node) const;
+  uint32_t at_address(const std::string& address) const;
+  bool has_grace(uint32_t node) const { return scenario_.restarts(node); }
+  // What an overlay would go on with for ever matters no more.
+  bool is_quiet() const { return quiet_since_ != 0 && events_.now() > quiet_since_ + kQuietAfter; }
+  uint64_t new_connection() { return ++connections_; }
+  std::string write_down(Said said);
+  auto read(const std::string& body, uint32_t from, uint32_t to) -> decltype(Said::what);
+  // To a link.
+  void carry(uint32_t from, uint32_t to, const core::Parcel& parcel);
+  void carry(uint32_t from, uint32_t to, const std::vector<core::Notice>& notices);
+  // One has met the other over others, and takes it for lost.
+  void met(uint32_t self, uint32_t peer);
+  void part(uint32_t self, uint32_t peer);
+  bool data_passes(uint32_t a, uint32_t b) const;
+  void connect_data(uint32_t self, uint32_t peer);
+  void deliver_control(uint32_t from, uint32_t to, const core::JobMessage& message);
 
   void send_control(uint32_t from, uint32_t to, const core::JobMessage& message);
   void send_data(uint32_t from, uint32_t to, const Frame& frame, Payload payload);
@@ -159,6 +185,7 @@ class World {
     bool open = true;
     uint64_t generation = 0;  // of what is under way
     uint64_t connection = 0;
+    bool data_cut = false;  // where there is no control connection beside it
     Time held_until = 0;  // of the way between these two, at the lower one: nothing mends it before
     Time disturbed = 0;   // last; what was before that may have been late, or lost
     Fifo control;
@@ -170,6 +197,8 @@ class World {
     std::array<uint64_t, kLanes> lane_generation{};
   };
 
+  static constexpr Time kQuietAfter = 60 * core::kSecond;
+
   // network.cc
   Link& link(uint32_t from, uint32_t to) { return links_[from * scenario_.nodes + to]; }
   const Link& link(uint32_t from, uint32_t to) const { return links_[from * scenario_.nodes + to]; }
@@ -178,6 +207,7 @@ class World {
   void lose(uint32_t self, uint32_t peer, Cause cause, Time within);
   void heal(uint32_t a, uint32_t b, Time when);
   void break_link(uint32_t a, uint32_t b, const Fault& fault);
+  void carry(uint32_t from, uint32_t to, std::function<void()> deliver);
   void strike(const Fault& fault);
 
   // daemons.cc
@@ -198,7 +228,13 @@ class World {
   void lose_lane(const Fault& fault);
   void notice_lane(uint32_t self, uint32_t peer, uint32_t lane, Time within);
 
-  void deliver_control(uint32_t from, uint32_t to, const core::JobMessage& message);
+  // relays.cc
+  void break_data(uint32_t a, uint32_t b, const Fault& fault);
+  // Whether what one says to the other can get there.
+  bool are_connected(uint32_t a, uint32_t b) const;
+  bool reaches(uint32_t from, uint32_t to) const;
+  bool relays_calm(Time since) const;
+  void check_all_met();
 
   void keep_ticking();
   bool all_over() const;
@@ -242,6 +278,12 @@ class World {
   std::map<std::pair<JobId, uint64_t>, uint32_t> first_steps_;  // by the epoch that grew
   std::map<JobId, uint32_t> last_steps_;
   std::map<std::tuple<JobId, uint64_t, uint32_t>, uint32_t> met_steps_;
+  std::optional<core::Overlay> overlay_;
+  std::vector<Said> said_;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> last_read_;
+  uint64_t connections_ = 0;
+  Time quiet_since_ = 0;
+  bool all_met_ = false;  // that was looked at
   std::string violation_;
 };
 
