@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "tests/core/peer_town.h"
 #include "tests/sanitized.h"
@@ -248,6 +251,42 @@ TEST(PeerNet, StormsEnd) {
     town.run(40 * kSecond);
     EXPECT_TRUE(town.all_up()) << seed;
   }
+}
+
+// Notes by which links it answers those that it takes for dead.
+struct NotesBurials : PeerNetActions {
+  void pass(const std::string& link, const Parcel& parcel) override {
+    if (parcel.letter.buried != 0) ways.insert(link);
+  }
+  void pass(const std::string&, const std::vector<Notice>&) override {}
+  void relayed_up(const std::string&) override {}
+  void relayed_down(const std::string&, bool, const std::string&) override {}
+  void relayed_message(const std::string&, const std::string&) override {}
+
+  std::set<std::string> ways;
+};
+
+// One of them may end at a node that is dead.
+TEST(PeerNet, TellsOneThatIsThoughtDeadByAnotherWayEachTime) {
+  PeerNetOptions options;
+  options.self = "a00";
+  options.links_max = 8;
+  for (int i = 10; i < 50; ++i) options.peers.push_back("a" + std::to_string(i));
+  NotesBurials notes;
+  PeerNet net(options, &notes);
+  std::string link, stranger;
+  for (const std::string& peer : options.peers) {
+    (net.wants_link(peer) ? link : stranger) = peer;
+    if (net.wants_link(peer)) net.link_up(peer, 1, true, kSecond);
+  }
+  net.on_notices(link, {{stranger, 7, 1, true, false, "closed"}}, kSecond);
+  for (Time now = kSecond; now < 2 * kSecond; now += 10 * kMillisecond) net.tick(now);
+
+  Parcel parcel{stranger, options.self, {Relay::print_of(stranger), Relay::print_of(link)}, {}};
+  parcel.letter.from = {7, 1};
+  for (parcel.letter.attempt = 0; parcel.letter.attempt < 3; ++parcel.letter.attempt)
+    net.on_parcel(link, parcel, 2 * kSecond);
+  EXPECT_EQ(notes.ways.size(), 3u);
 }
 
 TEST(PeerNet, WhatMakesNoSenseIsDropped) {
