@@ -69,7 +69,7 @@ OpReport JobEngine::report_of(const Op& op) const {
 void JobEngine::adopt(const Proposal& proposal) {
   if (failure_) return;
   enter(proposal);
-  take_back_joins();
+  if (!view_.closed) take_back_joins();  // else nobody comes to a join point any more
   std::vector<OpKey> unknown;
   for (const auto& [key, op] : ops_) {
     begin_anew(*op);

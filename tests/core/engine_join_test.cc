@@ -335,5 +335,18 @@ TEST(EngineJoin, OfARankThatDiedIsWaitedForByNobody) {
   EXPECT_TRUE(ring.all_ok(tickets));
 }
 
+// What all had joined is over for all, and nothing else is left to wait for.
+TEST(EngineJoin, OfARankThatDiedEndsWhereAllHadJoinedAndTheJobEnds) {
+  Ring ring(2, 1, small_slices());
+  const Ticket dead = ring.submit(1, kJoinKey, join());
+  const Ticket joined = ring.submit(0, kJoinKey, join());
+  ring.lose_rank(1);
+  ring.change_view();
+  ASSERT_TRUE(ring.view_of(0).closed.has_value());
+  ring.run();
+  EXPECT_TRUE(ring.ended(joined));
+  EXPECT_TRUE(ring.ended(dead));
+}
+
 }  // namespace
 }  // namespace gradring::core
