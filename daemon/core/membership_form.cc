@@ -173,7 +173,8 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
 
 void Membership::on_accept(const std::string& from, const Accept& accept) {
   const auto it = live_.find(accept.incarnation);
-  if (it == live_.end()) return send(from, Reject{accept.incarnation, ""});  // too late
+  // Too late: nothing is known here of the life of this daemon that had proposed it.
+  if (it == live_.end() || it->second.joining) return send(from, Reject{accept.incarnation, ""});
   Live& live = it->second;
   if (live.invited.count(from) > 0) return on_join_accept(live, from, accept);
   // It was away when that was told.

@@ -40,6 +40,24 @@ TEST(MembershipGuest, RanksOfOneNodeComeInTogether) {
   EXPECT_TRUE(town.waits(guests[1]));
 }
 
+// A daemon that had proposed the job, and knows nothing of that in its next life, where another
+// rank waits to be taken in: who accepted then asks it what became of the job.
+TEST(MembershipGuest, WhoNeverHeardOfTheFirstViewIsAnsweredByAGuestToo) {
+  Town town(3);
+  JoinRequest request = trainer(0, 1);
+  request.policy = "elastic min=1 max=3";
+  town.join("a", request);
+  town.run();
+  request.rank = 1;
+  const SessionId guest = town.join("b", request);
+  town.run();
+  ASSERT_EQ(town.at("b").jobs().size(), 1u);
+  ASSERT_EQ(town.at("b").jobs()[0].state, JobState::kProposed);
+  town.at("b").on_message("c", Accept{town.at("b").jobs()[0].incarnation}, kSecond);
+  EXPECT_THAT(town.under_way("b", "c"), ElementsAre("Reject()"));
+  EXPECT_TRUE(town.waits(guest));
+}
+
 // The job would be half of a view with somebody who is not there.
 TEST(MembershipGuest, AnOnlyGuestThatGoesIsNotTakenIn) {
   using Going = std::function<void(Town&, SessionId)>;
