@@ -166,14 +166,20 @@ TEST_F(MembershipWithin, IsNotWaitedForByWhoMissedInARestartThatItCameAbout) {
   }
 }
 
-TEST_F(MembershipWithin, IsNotWaitedForByARankThatComesLongAfterAnotherOfItsNodeHasHeardSo) {
-  Town town(2);
+// Of the ranks of a job of which no node knows.
+std::vector<JoinRequest> group_of_three() {
   std::vector<JoinRequest> requests;
   for (const uint32_t rank : {0u, 1u, 2u}) {
     requests.push_back(trainer(rank, 3));
     requests.back().job = "train[0-2]";
     requests.back().within = Within{JobId{7}, 1, {0, 1, 2}};
   }
+  return requests;
+}
+
+TEST_F(MembershipWithin, IsNotWaitedForByARankThatComesLongAfterAnotherOfItsNodeHasHeardSo) {
+  Town town(2);
+  const std::vector<JoinRequest> requests = group_of_three();
   const SessionId one = town.join("a", requests[0]);
   town.join("b", requests[1]);
   town.join("b", requests[2]);
@@ -200,12 +206,7 @@ TEST_F(MembershipWithin, IsNotWaitedForByARankThatComesLongAfterAnotherOfItsNode
 // Whoever would tell it may not be connected to it, and be in another life when it is.
 TEST_F(MembershipWithin, IsNotWaitedForByWhoMissedItWhereOneThatKnowsHasForgottenIt) {
   Town town(3);
-  std::vector<JoinRequest> requests;
-  for (const uint32_t rank : {0u, 1u, 2u}) {
-    requests.push_back(trainer(rank, 3));
-    requests.back().job = "train[0-2]";
-    requests.back().within = Within{JobId{7}, 1, {0, 1, 2}};
-  }
+  const std::vector<JoinRequest> requests = group_of_three();
   const SessionId one = town.join("a", requests[0]);
   const SessionId two = town.join("b", requests[1]);
   town.join("c", requests[2]);
