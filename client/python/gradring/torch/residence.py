@@ -14,7 +14,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .. import _native
 from ..errors import GradringError
 
-
 # Of the process's descriptors, that may be in use where another is taken for a storage: the rest is for all else that it does.
 _MOST_DESCRIPTORS = 3 / 4
 
