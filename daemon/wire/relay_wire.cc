@@ -1,5 +1,7 @@
 #include "daemon/wire/relay_wire.h"
 
+#include "daemon/wire/view_wire.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -67,7 +69,7 @@ wire::PeerMessage to_wire(const std::vector<core::Notice>& notices) {
     to->set_number(notice.number);
     to->set_dead(notice.dead);
     to->set_silent(notice.silent);
-    to->set_evidence(notice.evidence.substr(0, kEvidenceMax));
+    to->set_evidence(shortened(notice.evidence, kEvidenceMax));
   }
   return message;
 }
