@@ -25,7 +25,7 @@ struct Launch {
   std::vector<std::string> command;
   std::string policy;    // of the job; empty: as the environment says
   int restarts = 0;      // how often each rank may be started anew
-  bool answers = false;  // each rank is to end with kAnswered (supervisor.h)
+  bool answers = false;  // each rank is to end with kAnswered (ending.h)
   bool tag = false;      // begin each line of output with the rank
   bool stamp = false;    // and with the time
   std::string output;    // absolute folder in which each rank's output is kept as well; empty: none

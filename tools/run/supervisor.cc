@@ -15,7 +15,7 @@
 #include <cstring>
 #include <fstream>
 #include <initializer_list>
-#include <memory>
+#include <utility>
 
 #include "tools/common/text.h"
 #include "tools/run/guard.h"
@@ -30,10 +30,6 @@ constexpr std::chrono::milliseconds kAgentExtra{3000};
 // After SIGKILL only a process that the kernel itself cannot end is left.
 constexpr std::chrono::milliseconds kUnkillable{5000};
 
-// Of ranks that could not be started; more than there are failures.
-constexpr int kNotRun = 127;
-// And the number of the signal that ended it: as shells say it, and ssh that it lost a host (255).
-constexpr int kOfSignals = 128;
 // Where all ranks ended well, and not all that they printed could be passed on.
 constexpr int kUnwritten = 1;
 
@@ -105,6 +101,7 @@ int Supervisor::run() {
 
   while (true) {
     take_signals();
+    refuse_to_ask();
     take_exits();
     take_output(false);
     if (phase_ == Phase::kRunning && all_ended()) end_all();
@@ -239,8 +236,7 @@ bool Supervisor::asks_at_terminal(const Member& member) {
          info.si_pid != 0 && (info.si_status == SIGTTIN || info.si_status == SIGTTOU);
 }
 
-// Looks without reaping: see Member.
-void Supervisor::take_exits() {
+void Supervisor::refuse_to_ask() {
   for (const Member& member : members_) {
     if (phase_ != Phase::kRunning || !asks_at_terminal(member)) continue;
     say(fmt::format(
@@ -251,12 +247,11 @@ void Supervisor::take_exits() {
     kill(-member.child.pid, SIGKILL);  // stopped, it would not hear
     end_all();
   }
-  struct Exit {
-    Member* member;
-    siginfo_t info;
-    int code;
-  };
-  std::vector<Exit> exits;
+}
+
+// Looks without reaping: see Member.
+void Supervisor::take_exits() {
+  std::vector<std::pair<Member*, Ending>> exits;
   for (Member& member : members_) {
     siginfo_t info{};
     if (member.ended ||
@@ -265,56 +260,31 @@ void Supervisor::take_exits() {
         info.si_pid == 0) {
       continue;
     }
+    const Ending ending = ending_of(member.process, rules_.answers, info);
     member.ended = true;
-    const int code = judge(member, info);
-    member.well = code < std::min(member.process.ranks, kFailuresMax);
-    exits.push_back({&member, info, code});
+    member.well = ending.code < std::min(member.process.ranks, kFailuresMax);
+    exits.emplace_back(&member, ending);
   }
   // Of several since the last look: one that a signal has ended, such as the kernel's that was out
   // of memory, is why the others gave up.
   std::stable_partition(exits.begin(), exits.end(),
-                        [](const Exit& one) { return one.code > kOfSignals; });
-  for (const auto& [member, info, code] : exits) {
-    if (phase_ != Phase::kRunning) continue;
-    if (rules_.elastic) {
-      if (code != 0) lose(*member, code, describe_end(*member, info));
-      tell_whom_all_have_left();
-      continue;
-    }
-    if (code == 0) continue;
-    const auto left = std::ranges::count(members_, false, &Member::ended);
-    say(fmt::format("{} (pid {}) {}{}", member->process.label, member->child.pid,
-                    describe_end(*member, info),
-                    left == 0 ? "" : fmt::format("; ending the {} still running", left)));
-    fail(code);
-    end_all();
+                        [](const auto& one) { return one.second.code > kOfSignals; });
+  for (const auto& [member, ending] : exits) {
+    if (phase_ == Phase::kRunning) answer(*member, ending);
   }
 }
 
-// Its exit code as seen from here. An agent has judged its own.
-int Supervisor::judge(const Member& member, const siginfo_t& info) const {
-  if (info.si_code != CLD_EXITED) return kOfSignals + info.si_status;
-  if (member.process.lifeline) {
-    if (info.si_status == kAgentWell) return 0;
-    return info.si_status == 0 ? kNotRun : info.si_status;
+void Supervisor::answer(Member& member, const Ending& ending) {
+  if (rules_.elastic) {
+    if (ending.code != 0) lose(member, ending);
+    return tell_whom_all_have_left();
   }
-  if (!rules_.answers) return info.si_status;
-  if (info.si_status == kAnswered) return 0;
-  return info.si_status == 0 ? 1 : info.si_status;
-}
-
-std::string Supervisor::describe_end(const Member& member, const siginfo_t& info) const {
-  if (info.si_code != CLD_EXITED)
-    return fmt::format("was ended by signal {} ({})", info.si_status, strsignal(info.si_status));
-  const bool silent = info.si_status == 0 && judge(member, info) != 0;
-  if (silent && member.process.lifeline) {
-    return fmt::format(
-        "ended with exit code 0, and not as gradring-run does there: what does {} run on that "
-        "host, and does it tell how that ended?",
-        member.process.command.front());
-  }
-  return fmt::format("ended with exit code {}{}", info.si_status,
-                     silent ? " before it had handed over what its function returns" : "");
+  if (ending.code == 0) return;
+  const auto left = std::ranges::count(members_, false, &Member::ended);
+  say(fmt::format("{} (pid {}) {}{}", member.process.label, member.child.pid, ending.words,
+                  left == 0 ? "" : fmt::format("; ending the {} still running", left)));
+  fail(ending.code);
+  end_all();
 }
 
 bool Supervisor::all_ended() const {

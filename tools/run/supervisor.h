@@ -10,6 +10,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "tools/run/ending.h"
 #include "tools/run/outlet.h"
 #include "tools/run/process.h"
 #include "tools/run/stream.h"
@@ -27,24 +28,6 @@ struct Rules {
   bool elsewhere = false;                 // other ranks run on other hosts: see kOthersDone
   bool answers = false;                   // see kAnswered
 };
-
-// With this exit code ends who was started to give an answer and has given it; with 0, as anything
-// the function calls can end a process, it has not, and others may wait for it without end. Known
-// to client/python/gradring/launched.py.
-inline constexpr int kAnswered = 86;
-
-// So ends an agent whose ranks have all ended well. With 0 ends as well what ran none of them, such
-// as a command that the other host puts in the place of every other.
-inline constexpr int kAgentWell = 111;
-
-// What an agent ends with, by the exit code of its launch.
-constexpr int code_of_agent(int launch) {
-  if (launch == 0) return kAgentWell;
-  return launch == kAgentWell ? 1 : launch;
-}
-
-// An elastic launch's exit code is the number of ranks that failed, up to this.
-inline constexpr int kFailuresMax = 100;
 
 // On an agent's lifeline: all ranks of other hosts have ended, and some of them well.
 inline constexpr char kOthersDone = 'e';
@@ -88,10 +71,10 @@ class Supervisor {
   void pass_on(int number);
   void take_output(bool last);
   static bool asks_at_terminal(const Member& member);
+  void refuse_to_ask();
   void take_exits();
-  int judge(const Member& member, const siginfo_t& info) const;
-  std::string describe_end(const Member& member, const siginfo_t& info) const;
-  void lose(Member& member, int code, const std::string& how);
+  void answer(Member& member, const Ending& ending);
+  void lose(Member& member, const Ending& ending);
   bool start_anew(Member& member);
   bool others_are_done(const Member& lost) const;
   void tell_whom_all_have_left();

@@ -12,7 +12,8 @@
 namespace gradring::tools {
 
 // The others go on without it.
-void Supervisor::lose(Member& member, int code, const std::string& how) {
+void Supervisor::lose(Member& member, const Ending& ending) {
+  const auto& [code, how] = ending;
   const pid_t pid = member.child.pid;
   // What it started holds its memory and its place on the node, and would hold its output open.
   if (!member.process.lifeline) kill(-pid, SIGKILL);

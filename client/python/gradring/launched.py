@@ -16,7 +16,7 @@ from .errors import GradringError, behind
 from .pickling import dumps
 from .world import is_elastic, is_initialized, local_rank, world
 
-ANSWERED = 86  # tools/run/supervisor.h, kAnswered: with 0 a function can end a process at any time
+ANSWERED = 86  # tools/run/ending.h, kAnswered: with 0 a function can end a process at any time
 
 
 def main(results: str, payload: str) -> None:
