@@ -19,7 +19,8 @@ inline TimePoint deadline_after(int64_t ms) {
   return Clock::now() + std::chrono::milliseconds(ms);
 }
 
-// As a peer told it. Cut to a length that can be added to a time without passing its end.
+// As a peer or the caller told it. Cut to a length that can be added to a time without passing its
+// end.
 inline std::chrono::milliseconds clamped_ms(uint64_t ms) {
   constexpr uint64_t kYearMs = uint64_t{366} * 24 * 3600 * 1000;
   return std::chrono::milliseconds(ms < kYearMs ? ms : kYearMs);

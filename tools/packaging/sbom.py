@@ -112,6 +112,10 @@ def main():
     parser.add_argument("--texts", type=Path)
     parser.add_argument("words", nargs="+")
     said = parser.parse_args()
+    if len(said.words) != (2 if said.wheel else 3):
+        parser.error(f"{' '.join(said.words)}: too few words, or too many")
+    if said.wheel and not said.wheel.is_file():
+        parser.error(f"there is no {said.wheel}")
     if said.wheel:
         name, (version, out), files = "gradring (Python package)", said.words, libraries_of(said.wheel)
     else:

@@ -270,9 +270,9 @@ gradring_code gradring_get_progress(gradring_comm* comm, gradring_request reques
 
 gradring_code gradring_watch_forming(int64_t every_ms, gradring_forming tell, void* context) {
   if (every_ms < 0) return invalid("every_ms is negative; 0 means never");
-  constexpr int64_t kMost = int64_t{366} * 86'400'000;  // which is added to a time
-  const int64_t every = tell == nullptr ? 0 : std::min(every_ms, kMost);
-  gradring::client::set_forming_watch({std::chrono::milliseconds(every), tell, context});
+  const auto every =
+      gradring::client::clamped_ms(tell == nullptr ? 0 : static_cast<uint64_t>(every_ms));
+  gradring::client::set_forming_watch({every, tell, context});
   return GRADRING_OK;
 }
 

@@ -108,8 +108,8 @@ void PeerLink::open_sockets(const Dial& dial, const std::string& address) {
   dealer_.set(zmq::sockopt::maxmsgsize, kReplyMax);
   dealer_.set(zmq::sockopt::reconnect_ivl, -1);
   // Later than we give up ourselves: to ZeroMQ nobody's answer and a refusal are one.
-  constexpr core::Time kNever = 2 * kDialTime;
-  dealer_.set(zmq::sockopt::connect_timeout, static_cast<int>(kNever / core::kMillisecond));
+  constexpr core::Time kLater = 2 * kDialTime;
+  dealer_.set(zmq::sockopt::connect_timeout, static_cast<int>(kLater / core::kMillisecond));
   dealer_.set(zmq::sockopt::tcp_keepalive, 1);
   dealer_.set(zmq::sockopt::tcp_keepalive_idle, 10);
   dealer_.set(zmq::sockopt::ipv6, address.front() == '[');

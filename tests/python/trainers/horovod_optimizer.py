@@ -317,7 +317,7 @@ def schedules_of_what_was_wrapped():
 def mistakes():
     model = Model()
     pairs = list(model.named_parameters())
-    for word, named in (("not in named", pairs[:2]), ("of one name", [("x", one) for _, one in pairs]), ("pairs", model.parameters())):
+    for word, named in (("lacks 3 of", pairs[:2]), ("of one name", [("x", one) for _, one in pairs]), ("pairs", model.parameters())):
         refused(ValueError, word, hvd.DistributedOptimizer, sgd(model), named)
     refused(ValueError, "must be 1", hvd.DistributedOptimizer, sgd(model), pairs, backward_passes_per_step=0)
     optimizer = hvd.DistributedOptimizer(sgd(model), pairs)

@@ -33,8 +33,8 @@ def named_pairs(optimizer, named_parameters) -> list[tuple[str, torch.Tensor]]:
     without = [tuple(parameter.shape) for group in optimizer.param_groups for parameter in group["params"]
                if id(parameter) not in known]
     if without:
-        raise ValueError(f"gradring: {len(without)} of the optimizer's parameters are not in named_parameters, of "
-                         f"shapes {', '.join(map(str, without[:5]))}")
+        raise ValueError(f"gradring: named_parameters lacks {len(without)} of the optimizer's parameters, of shapes "
+                         f"{', '.join(map(str, without[:5]))}")
     return pairs
 
 
