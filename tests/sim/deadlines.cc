@@ -9,8 +9,8 @@ namespace {
 
 // In which what is said arrives, and whoever knows more has spoken first.
 constexpr Time kCalm = 2 * core::kSecond;
-// From a deadline until the trainer knows: the time that daemons give one another to speak, and a
-// restart that takes long.
+// From a deadline, or since the daemon is back, until the trainer knows: the time that daemons give
+// one another to speak, and a restart of theirs that takes long.
 constexpr Time kToldWithin = 20 * core::kSecond;
 
 std::vector<std::string> titles_of(const OpKey& key) {
@@ -164,7 +164,7 @@ void World::check_in_time() {
     const SimNode& node = *nodes_[trainer->node()];
     if (!deadline || !trainer->attached() || !node.alive() || node.paused()) continue;
     const std::optional<Time> since = trainer->waits_since();
-    if (since && events_.now() - *since > *deadline + kToldWithin) {
+    if (since && events_.now() - std::max(*since + *deadline, node.woken()) > kToldWithin) {
       violation("P4: " + trainer->name() + " waits for an op past its deadline: " + node.doing());
     }
   }

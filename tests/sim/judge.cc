@@ -6,6 +6,12 @@
 #include "tests/sim/world.h"
 
 namespace gradring::sim {
+namespace {
+
+// Who asks in vain waits up to 5 s before it asks again, and others may be before it then.
+constexpr Time kAgreesWithin = 7 * core::kSecond;
+
+}  // namespace
 
 bool World::has_fault(FaultKind kind) const {
   return std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
@@ -114,8 +120,8 @@ void World::job_refused(const Trainer& trainer, const Status& why) {
 }
 
 // P4: whether this trainer is in the last view of its job, enough of the others in it live and can
-// be reached to agree on the next one, and the view is known to one of them or to somebody whom
-// they could ask. Giving up takes so long that nothing has changed meanwhile.
+// be reached for long enough to agree on the next one, and the view is known to one of them or to
+// somebody whom they could ask.
 bool World::had_quorum(const Trainer& trainer) const {
   const JobId& job = trainer.job_id();
   const core::View* last = oracle_.last_view(job);
@@ -123,9 +129,11 @@ bool World::had_quorum(const Trainer& trainer) const {
   if (!parse_policy(last->policy)->elastic) return false;
   if (last->info_of(trainer.rank()).pid != static_cast<int64_t>(trainer.session())) return false;
   const uint32_t self = trainer.node();
+  const Time before = events_.now() - kAgreesWithin;
   const auto reached = [&](uint32_t node) {
     return node == self ||
-           (nodes_[node]->alive() && !nodes_[node]->paused() && reaches(self, node));
+           (nodes_[node]->alive() && !nodes_[node]->paused() && nodes_[node]->woken() < before &&
+            reaches(self, node) && link(self, node).disturbed < before);
   };
   std::vector<std::string> votes;
   for (const core::Member& member : last->members) {

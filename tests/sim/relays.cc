@@ -39,7 +39,8 @@ auto World::read(const std::string& body, uint32_t from, uint32_t to) -> decltyp
 }
 
 void World::carry(uint32_t from, uint32_t to, const core::Parcel& parcel) {
-  const uint32_t lost = scenario_.parcels_lost_percent;
+  // Not at the end: of those that wander round much that is broken too few would arrive.
+  const uint32_t lost = quiet_since_ == 0 ? scenario_.parcels_lost_percent : 0;
   if (lost > 0 && random_.below(100) < lost) return;
   ++stats_.relayed;
   carry(from, to, [this, from, to, parcel] {
