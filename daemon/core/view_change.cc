@@ -41,6 +41,7 @@ void ViewChange::found(const std::string& node, Time now) {
   if (!was_away) ask_again(node);  // it may speak for one that is lost
   gone_.erase(node);
   fruitless_ = 0;
+  propose_at_ = std::min(propose_at_, our_turn(now + options_.retry));
   if (left_.count(node) > 0) return;
   lost_.erase(node);
   suspected_.erase(node);
@@ -51,7 +52,7 @@ void ViewChange::found(const std::string& node, Time now) {
   pressing_ = true;
   if (!wanted_) wanted_since_ = now;
   wanted_ = true;
-  const Time due = now + options_.retry + static_cast<Time>(place()) * options_.stagger;
+  const Time due = our_turn(now + options_.retry);
   if (propose_at_ == 0 && phase_ == Phase::kIdle) propose_at_ = due;
   if (phase_ == Phase::kPreparing && promises_.count(node) == 0) {
     phase_since_ = now;  // its time to answer begins
@@ -73,13 +74,10 @@ void ViewChange::suspect(const std::string& node, bool suspected) {
   }
 }
 
-void ViewChange::want(bool at_once, Time now) {
-  want_after(at_once ? 0 : static_cast<Time>(place()) * options_.stagger, now);
-}
+void ViewChange::want(bool at_once, Time now) { want_by(at_once ? now : our_turn(now), now); }
 
 void ViewChange::want_growth(Time now) {
-  const Time patience = place() == 0 ? 0 : options_.retry;
-  want_after(patience + static_cast<Time>(place()) * options_.stagger, now);
+  want_by(our_turn(place() == 0 ? now : now + options_.retry), now);
 }
 
 // Another reason for an attempt is served first, and need not bring the table.
@@ -94,7 +92,7 @@ void ViewChange::want_tuning(const Tuning& tuning, Time now) {
   propose(now);
 }
 
-void ViewChange::want_after(Time pause, Time now) {
+void ViewChange::want_by(Time turn, Time now) {
   now_ = now;
   if (over_) return;
   pressing_ = true;
@@ -105,8 +103,7 @@ void ViewChange::want_after(Time pause, Time now) {
   if (phase_ != Phase::kIdle) return;
   // Somebody else is at it already: give that one its time.
   const bool under_way = frozen() && lost_.count(record_.promised.node) == 0;
-  const Time due =
-      now + (under_way ? options_.retry + static_cast<Time>(place()) * options_.stagger : pause);
+  const Time due = under_way ? our_turn(now + options_.retry) : turn;
   if (propose_at_ == 0 || due < propose_at_) propose_at_ = due;
   if (propose_at_ <= now) propose(now);
 }
@@ -267,7 +264,7 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
     lost_since_ = wanted_since_ = now;
     wanted_ = pressing_ = true;
     // Not at once: this epoch must have begun before it is asked to end.
-    propose_at_ = now + static_cast<Time>(place()) * options_.stagger;
+    propose_at_ = our_turn(now);
     break;
   }
 }
@@ -282,7 +279,7 @@ void ViewChange::tick(Time now) {
   check_promises(now);
   if (phase_ != Phase::kIdle && now - phase_since_ >= options_.answer_wait + options_.retry) {
     end_attempt(now);
-    propose_at_ = now + options_.retry * fruitless_ + static_cast<Time>(place()) * options_.stagger;
+    propose_at_ = our_turn(now + options_.retry * fruitless_);
   }
   if (propose_at_ != 0 && now >= propose_at_ && phase_ == Phase::kIdle) {
     if (wanted_ || frozen()) {

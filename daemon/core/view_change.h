@@ -127,7 +127,7 @@ class ViewChange {
   bool quorum_of(const Answers& answers) const;
   bool quorum_possible() const;
   bool quorum_is_left() const;  // of members that may answer some day
-  void want_after(Time pause, Time now);
+  void want_by(Time turn, Time now);
   // V2b: a network that was away for all of us leaves nobody out once it is back.
   void note_cut_off(Time now);
   void renew_reachable();
@@ -136,6 +136,7 @@ class ViewChange {
   bool has_all_back() const;
   std::map<std::string, Failure> losses_seen() const;
   size_t place() const;  // among the members that are not lost, by node id
+  Time our_turn(Time from) const;
   void propose(Time now);
   void give_up_beaten();
   void ask_again(const std::string& node);

@@ -160,14 +160,18 @@ void ViewChange::on_message(const std::string& from, const change::Refuse& m, Ti
   if (phase_ != Phase::kIdle && m.promised > ballot_) postpone(now);
 }
 
+Time ViewChange::our_turn(Time from) const {
+  return from + static_cast<Time>(place()) * options_.stagger;
+}
+
 // Another one leads; if that comes to nothing it is our turn again. That comes even if there is
 // always another one.
 void ViewChange::postpone(Time now) {
   end_attempt(now);
   if (waiting_since_ == 0) waiting_since_ = now;
   const Time pause = options_.retry * (1 + fruitless_);
-  const Time turn = std::max(waiting_since_ + 2 * pause, now + options_.stagger);
-  propose_at_ = std::min(now + pause, turn) + static_cast<Time>(place()) * options_.stagger;
+  const Time last = std::max(waiting_since_ + 2 * pause, now + options_.stagger);
+  propose_at_ = our_turn(std::min(now + pause, last));
 }
 
 // Whoever asked and could not reach a quorum steps back: where only some are connected to each

@@ -104,5 +104,19 @@ TEST(ViewChange, WhoHasAskedInVainAsksSoonAgainOnceAVoterThatHasLeftIsBack) {
   EXPECT_EQ(council.epoch("a"), 2u);
 }
 
+// Each asks every five seconds only by then.
+TEST(ViewChange, WhoHasAskedInVainAsksSoonAgainOnceTheNetworkIsBack) {
+  Council council(3);
+  const auto each = [](const auto& what) {
+    for (const auto& [one, other] : {std::pair("a", "b"), {"a", "c"}, {"b", "c"}}) what(one, other);
+  };
+  each([&](const char* one, const char* other) { council.part(one, other); });
+  council.settle(32 * kSecond);
+  ASSERT_EQ(council.epoch("a"), 1u);
+  each([&](const char* one, const char* other) { council.meet(one, other); });
+  council.settle(1100 * kMillisecond);
+  for (const char* node : {"a", "b", "c"}) EXPECT_EQ(council.epoch(node), 2u) << node;
+}
+
 }  // namespace
 }  // namespace gradring::core
