@@ -99,6 +99,11 @@ void Trainer::answer(const OpKey& key) {
 // One of its own has ended: the op that it goes back for, or one that it had submitted before.
 void Trainer::end_going_back(uint32_t op, bool good) {
   if (failed_) return check_met();
+  if (!spec_.join_points) {  // there is nowhere to go back to
+    return world_->after(10 * core::kMillisecond, [this, life = life_] {
+      if (life == life_) begin_step();
+    });
+  }
   if (!going_back_) return go_back();
   if (op == kNoMore) {
     joined_ = false;
