@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/core/membership.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 namespace {
@@ -86,25 +87,41 @@ std::string Membership::describe_missing(const GatheringKey& key, const Gatherin
   return text.empty() ? text : text + " of job " + view.job;
 }
 
-// A rank that is missing here may wait for us as well, under a token that differs.
+// A rank that is missing here may wait for us as well, under a token that differs, or be in a job
+// of that name that began without us.
 std::string Membership::of_other_launch(const GatheringKey& key, const Gathering& g) const {
   const std::vector<bool> present = present_ranks(g);
-  const auto told = [&](uint32_t rank, const std::string& node, int64_t pid) {
-    return "; " + who(rank, node, pid) +
-           " is there with another token: was it started together with the others?";
+  const auto lacks = [&](uint32_t rank) { return rank < g.size && !present[rank]; };
+  const auto told = [&](uint32_t rank, const std::string& node, int64_t pid,
+                        const std::string& where, bool of_token) {
+    return "; " + who(rank, node, pid) + where +
+           (of_token ? " with another token: was it started together with the others?"
+                     : ", and takes nobody in: has this rank been started twice?");
   };
   for (auto it = gatherings_.lower_bound({key.job, ""});
        it != gatherings_.end() && it->first.job == key.job; ++it) {
     if (it->first.token == key.token) continue;
-    const auto lacks = [&](uint32_t rank) { return rank < g.size && !present[rank]; };
     for (const LocalClaim& claim : it->second.local) {
       const JoinRequest& r = claim.request;
-      if (r.uid == g.uid && lacks(r.rank)) return told(r.rank, node_, r.pid);
+      if (r.uid == g.uid && lacks(r.rank)) return told(r.rank, node_, r.pid, " is there", true);
     }
     for (const auto& [node, claims] : it->second.remote) {
       if (claims.uid != g.uid) continue;
       for (const RankInfo& info : claims.ranks) {
-        if (lacks(info.rank)) return told(info.rank, node, info.pid);
+        if (lacks(info.rank)) return told(info.rank, node, info.pid, " is there", true);
+      }
+    }
+  }
+  for (const auto& [id, live] : live_) {
+    const bool other = live.token != key.token;
+    const bool takes_in = !other && parse_policy(live.view.policy).value_or(Policy{}).elastic;
+    if (live.view.job != key.job || live.view.uid != g.uid || takes_in) continue;
+    if (live.state != JobState::kRunning || live.joining) continue;
+    for (const Member& member : live.view.members) {
+      for (const RankInfo& info : member.ranks) {
+        if (!lacks(info.rank)) continue;
+        return told(info.rank, member.node, info.pid, " is in a job of that name that runs already",
+                    other);
       }
     }
   }

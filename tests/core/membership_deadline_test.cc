@@ -85,6 +85,21 @@ TEST(MembershipDeadline, ARankThatIsThereWithAnotherTokenIsNamed) {
   EXPECT_THAT(town.refusal(zero), HasSubstr("missing ranks: 1" + told(one, "1 (node b, pid ")));
 }
 
+TEST(MembershipDeadline, ARankThatRunsAlreadyIsNamed) {
+  Town town(2);
+  const SessionId zero = town.join("a", trainer(0, 2));
+  town.join("b", trainer(1, 2));
+  town.run();
+  const SessionId again = town.join("b", trainer(1, 2));
+  town.run();
+  const std::string told = "; rank 0 (node a, pid " + std::to_string(town.pid_of(zero)) +
+                           ") is in a job of that name that runs already, and takes nobody in: "
+                           "has this rank been started twice?";
+  EXPECT_THAT(town.at("b").jobs().at(0).explanation, HasSubstr("waits for 1 of 2 ranks: 0" + told));
+  town.tick(300 * kSecond);
+  EXPECT_THAT(town.refusal(again), HasSubstr("missing ranks: 0" + told));
+}
+
 TEST(MembershipDeadline, OfAnotherUsersLaunchNothingIsTold) {
   Town town(2);
   JoinRequest request = trainer(1, 2);
