@@ -71,7 +71,7 @@ bool is_here(const std::string& host) {
 }
 
 std::string name_for_others(const std::string& host) {
-  const std::string alone = host.substr(host.find('@') + 1);
+  std::string alone = host.substr(host.find('@') + 1);
   const auto address = address_in(alone);
   if (alone.empty() || alone == "localhost" || (address && is_loopback(*address))) {
     return host_name();
