@@ -242,6 +242,7 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   freezing_ = false;
   owed_promise_.reset();
   owed_accepted_.reset();
+  proposal_.reset();
   phase_ = Phase::kIdle;
   highest_ = {};
   fruitless_ = 0;

@@ -137,7 +137,8 @@ void ViewChange::check_promises(Time now) {
 
 void ViewChange::on_message(const std::string& from, const change::Accepted& m, Time now) {
   if (!of_this_epoch(from, m.epoch)) return;
-  if (phase_ != Phase::kAccepting || m.ballot != ballot_ || !view_.index_of(from)) return;
+  // Also where the attempt has ended in the meantime: what a majority has accepted is decided.
+  if (!proposal_ || m.ballot != ballot_ || !view_.index_of(from)) return;
   accepted_by_.insert(from);
   if (quorum(accepted_by_, proposal_->view)) commit({ballot_, *proposal_}, now);
 }
@@ -178,8 +179,8 @@ void ViewChange::postpone(Time now) {
 // other there may be one alone who can, and the others must not keep it from asking.
 void ViewChange::end_attempt(Time now) {
   constexpr int kMost = 4;
-  const bool in_vain =
-      phase_ == Phase::kPreparing && now - phase_since_ >= options_.answer_wait && !has_quorum();
+  const bool without = phase_ == Phase::kPreparing ? !has_quorum() : phase_ == Phase::kAccepting;
+  const bool in_vain = without && now - phase_since_ >= options_.answer_wait;
   if (in_vain) fruitless_ = std::min(fruitless_ + 1, kMost);
   phase_ = Phase::kIdle;
 }

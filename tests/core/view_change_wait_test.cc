@@ -118,5 +118,25 @@ TEST(ViewChange, WhoHasAskedInVainAsksSoonAgainOnceTheNetworkIsBack) {
   for (const char* node : {"a", "b", "c"}) EXPECT_EQ(council.epoch(node), 2u) << node;
 }
 
+// What b answers takes longer than a waits for it.
+TEST(ViewChange, WhatAMajorityHasAcceptedIsDecidedHoweverLateThatIsHeard) {
+  Council council(3);
+  council.lose("a", "c");
+  council.lose("b", "c");
+  council.crash("c");
+  while (council.sent<change::Accept>("a", "b").empty()) {
+    council.tick(10 * kMillisecond);
+    for (const char* node : {"a", "b"}) council.report(node);
+    council.deliver("a", "b");
+    council.deliver("b", "a");
+  }
+  council.hold("b", "a");
+  council.settle(2500 * kMillisecond);
+  ASSERT_THAT(council.sent<change::Accepted>("b", "a"), testing::SizeIs(1));
+  ASSERT_EQ(council.epoch("a"), 1u);
+  council.deliver("b", "a");
+  EXPECT_EQ(council.epoch("a"), 2u);
+}
+
 }  // namespace
 }  // namespace gradring::core
