@@ -36,10 +36,10 @@ std::vector<FailureDetector::Change> FailureDetector::tick(Time now) {
   return changes;
 }
 
-Time FailureDetector::slept(Time now) const {
+Time FailureDetector::slept(Time now, Time since) const {
   if (last_tick_ == 0) return 0;
   if (now - last_tick_ > options_.suspect) return now - last_tick_;
-  return now - woke_ <= options_.decide ? slept_ : 0;
+  return since < woke_ && now - woke_ <= options_.decide ? slept_ : 0;
 }
 
 FailureDetector::Health FailureDetector::health_of(const std::string& peer) const {

@@ -36,8 +36,9 @@ class FailureDetector {
   std::vector<Change> tick(Time now);
 
   // How long this watch itself slept, where it woke up no longer than `decide` ago, or has just
-  // now; else 0. Then others have given us up, and not the other way round.
-  Time slept(Time now) const;
+  // now; else 0. Then others have given us up, and not the other way round; but of what stands only
+  // `since` it woke up that is not why it ends.
+  Time slept(Time now, Time since) const;
 
   Health health_of(const std::string& peer) const;
   Time silent_for(const std::string& peer, Time now) const;

@@ -84,14 +84,16 @@ TEST_F(Watch, WhoIsRemovedIsNotMissed) {
 }
 
 TEST_F(Watch, ItKnowsForAWhileThatItSlept) {
+  const Time since = now_;
   pass(2 * kSecond, {});
-  EXPECT_EQ(detector_.slept(now_), 0);
+  EXPECT_EQ(detector_.slept(now_, since), 0);
   now_ += 5 * kSecond;
-  EXPECT_EQ(detector_.slept(now_), 5 * kSecond) << "before it looks around";
+  EXPECT_EQ(detector_.slept(now_, since), 5 * kSecond) << "before it looks around";
   pass(1 * kSecond, {});
-  EXPECT_EQ(detector_.slept(now_), 5 * kSecond + 100 * kMillisecond);
+  EXPECT_EQ(detector_.slept(now_, since), 5 * kSecond + 100 * kMillisecond);
+  EXPECT_EQ(detector_.slept(now_, now_ - 500 * kMillisecond), 0) << "who came later saw nothing";
   pass(3 * kSecond, {});
-  EXPECT_EQ(detector_.slept(now_), 0);
+  EXPECT_EQ(detector_.slept(now_, since), 0);
 }
 
 TEST_F(Watch, AWatchThatSleptBlamesNobody) {

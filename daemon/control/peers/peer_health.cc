@@ -220,8 +220,8 @@ PeerLink::Was Peers::how_it_stood(const Peer& peer, bool gave_us_up, core::Time 
 
 // For how long this daemon stood still, where that is why a connection is lost; else 0. Who did for
 // so long that all have given it up hears of that by any connection.
-core::Time Peers::slept_until_given_up(bool gave_us_up, core::Time now) const {
-  const core::Time slept = control_watch_.slept(now);
+core::Time Peers::slept_until_given_up(const Peer& peer, bool gave_us_up, core::Time now) const {
+  const core::Time slept = control_watch_.slept(now, peer.up_since);
   return gave_us_up || slept >= config_.decide ? slept : 0;
 }
 

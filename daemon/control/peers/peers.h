@@ -244,7 +244,7 @@ class Peers : private core::PeerNetActions {
   bool is_unheard(const Peer& peer, core::Time now) const;
   PeerLink::Was how_it_stood(const Peer& peer, bool gave_us_up, core::Time now) const;
   std::string doubt_of(const Peer& peer, core::Time now) const;
-  core::Time slept_until_given_up(bool gave_us_up, core::Time now) const;
+  core::Time slept_until_given_up(const Peer& peer, bool gave_us_up, core::Time now) const;
   void look_for_other_ways(core::Time now);
   std::string why_absent(const std::string& node) const;
   void give_up_absent(core::Time now);

@@ -126,7 +126,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& how, core::Time now
     away_[peer.node] = away;
     return events_->peer_away(peer.node, evidence);
   }
-  const core::Time slept = slept_until_given_up(gave_us_up, now);
+  const core::Time slept = slept_until_given_up(peer, gave_us_up, now);
   const std::string why =
       slept == 0 ? evidence + doubt
                  : fmt::format("this daemon stood still for {:.1f} s, and node {} gave it up ({})",
