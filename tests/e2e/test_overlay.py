@@ -82,3 +82,21 @@ def test_a_daemon_that_stood_still_blames_nobody_else(ring):
         still.daemon.signal(signal.SIGCONT)
     told = wait_failed(job[5], 10)
     assert told.get("cause", EXCLUDED) == EXCLUDED and "excluded: node n5" in told["message"], told
+
+
+def test_a_node_whose_line_is_taken_away_is_shut_out_over_others_too(ring):
+    """By the one daemon that reads its list anew; those that pass on what the node says still let it in."""
+    one, others = ring.nodes[0], (ring.folder / "allowed-keys").read_text()
+    out = next(node for node in ring.nodes for peer in one.peers() if peer["relayed"] and peer["node"] == node.name)
+    one.config.write_text(one.config.read_text().replace(f"peer = {out.address}\n", ""))
+    (ring.folder / "allowed-keys").write_text("".join(
+        f"{line}\n" for line in others.splitlines() if line.split()[0] != out.name))
+    one.daemon.signal(signal.SIGHUP)
+    wait_until(lambda: f"peer {out.name} at {out.address} is lost: its key was taken out of allowed-keys"
+               in one.daemon.complains(), 10, "it is given up")
+    wait_until(lambda: "allowed-keys has no line for it any more" in "".join(
+        peer["reason"] for peer in one.peers("refused")), 10, "it is not greeted again")
+    wait_until(lambda: [peer for peer in out.peers("refused") if "has another key in allowed-keys" in peer["reason"]],
+               10, "and is told why")
+    assert not [peer for peer in one.peers("up") if peer["node"] == out.name]
+    assert len(one.peers("up")) == NODES - 2 and len(out.peers("up")) == NODES - 2

@@ -105,7 +105,7 @@ void Peers::set_allowed_keys(std::vector<AllowedKey> keys) {
   if (!keys_) return;
   const std::set<std::string> gone = keys_->set_keys(std::move(keys));
   for (Peer& peer : peers_) {
-    if (gone.count(peer.node) == 0 || !peer.link.has_socket()) continue;
+    if (gone.count(peer.node) == 0 || !peer.link.open()) continue;
     peer.link.mark_broken("its key was taken out of allowed-keys");
   }
   for (const std::string& node : gone) {
@@ -283,6 +283,11 @@ int Peers::drop_broken(core::Time now) {
   return work;
 }
 
+void Peers::shut_out(Peer& peer, core::Time now) {
+  refuse(peer, "allowed-keys has no line for it any more");
+  peer.link.drop("", now);
+}
+
 int Peers::dial_waiting(core::Time now) {
   int work = 0;
   for (Peer& peer : peers_) {
@@ -296,8 +301,7 @@ int Peers::dial_waiting(core::Time now) {
     if (keys_) {
       const AllowedKey* key = keys_->by_address(peer.link.address());
       if (key == nullptr) {
-        refuse(peer, "allowed-keys has no line for it any more");
-        peer.link.drop("", now);
+        shut_out(peer, now);
         continue;
       }
       dial.own_public = own_key_->public_key;

@@ -196,6 +196,7 @@ class Peers : private core::PeerNetActions {
   int watch_links(std::span<const zmq_pollitem_t> items, core::Time now);
   int drop_broken(core::Time now);
   int dial_waiting(core::Time now);
+  void shut_out(Peer& peer, core::Time now);
   void dispatch(Peer& peer, const wire::PeerMessage& message, core::Time now);
   std::string user_of(zmq::message_t& message) const;
 

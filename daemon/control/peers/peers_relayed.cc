@@ -59,6 +59,10 @@ void Peers::greet_relayed(core::Time now) {
         !net_->relayed_is_up(peer.link.address())) {
       continue;
     }
+    if (keys_ && keys_->by_address(peer.link.address()) == nullptr) {
+      shut_out(peer, now);
+      continue;
+    }
     peer.link.begin_relayed(random_u64(), random_u64() | 1, now);
     commands_->post(ExpectPeer{peer.link.id(), peer.link.token()});
     say_hello(peer);
