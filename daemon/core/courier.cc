@@ -53,6 +53,7 @@ void Courier::on_letter(const Letter& letter, Time now) {
     answer.asks = state_ == State::kOpening;
     return put(std::move(answer));
   }
+  doubted_ = 0;
   if (state_ == State::kOpening) {
     state_ = State::kUp;
     due_ = pause_ = 0;
@@ -154,6 +155,11 @@ void Courier::hurry(Time when) {
   due_ = std::min(due_, when);
 }
 
+void Courier::doubt(Time now) {
+  if (state_ != State::kUp || doubted_ != 0) return;
+  doubted_ = ask_at_ = now;
+}
+
 void Courier::reopen(const std::string& why, bool silent, Time now) {
   state_ = State::kOpening;
   ++own_.number;
@@ -161,7 +167,7 @@ void Courier::reopen(const std::string& why, bool silent, Time now) {
   early_.clear();
   outgoing_bytes_ = early_bytes_ = 0;
   last_ = sent_ = taken_ = 0;
-  answer_at_ = stuck_ = 0;
+  answer_at_ = stuck_ = doubted_ = 0;
   overflowed_ = false;
   pause_ = 0;
   due_ = now;  // the other end learns from it that this one has broken the channel
@@ -189,6 +195,15 @@ void Courier::tick(Time now) {
     }
     send_again(now);
   }
+  if (doubted_ != 0 && now >= ask_at_) {
+    if (now - doubted_ >= options_->give_up) return reopen("does not answer", true, now);
+    Letter letter = blank(theirs_);
+    letter.asks = true;
+    put(std::move(letter));
+    ++attempt_;
+    // Each pause is as long as all before it.
+    ask_at_ = now + std::clamp(now - doubted_, options_->first_pause, options_->longest_wait);
+  }
   if (answer_at_ != 0 && now >= answer_at_) {
     answer_at_ = 0;
     put(blank(theirs_));
@@ -200,6 +215,7 @@ Time Courier::next_deadline() const {
   Time next = std::numeric_limits<Time>::max();
   if (state_ == State::kOpening || due_ != 0) next = due_;
   if (answer_at_ != 0) next = std::min(next, answer_at_);
+  if (doubted_ != 0) next = std::min(next, ask_at_);
   return next;
 }
 

@@ -79,6 +79,8 @@ class Courier {
   void close(const std::string& why, bool silent, Time now);
   // Tries to open soon: there is reason to hope.
   void hurry(Time when);
+  // It may be gone, and nobody would say so: has it answer, or breaks the channel.
+  void doubt(Time now);
   void tick(Time now);
   Time next_deadline() const;
 
@@ -117,6 +119,8 @@ class Courier {
   Time pause_ = 0;      // the last one
   Time stuck_ = 0;      // since when the oldest body is not taken
   Time answer_at_ = 0;  // 0: nobody waits for an answer
+  Time doubted_ = 0;    // since when; 0: it is not
+  Time ask_at_ = 0;     // while it is
   uint32_t attempt_ = 0;
   uint64_t resent_ = 0;
   bool overflowed_ = false;

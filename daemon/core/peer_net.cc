@@ -242,14 +242,40 @@ void PeerNet::dispatch(uint32_t place, Time now) {
   }
 }
 
+// Of a death nobody tells where all who saw it died as well. So when nodes have died, those are
+// asked to which no way is left over nodes that seem to be up.
+void PeerNet::doubt_unreached(Time now) {
+  std::vector<bool> reached(nodes_.size());
+  std::vector<uint32_t> way = {self_};
+  reached[self_] = true;
+  while (!way.empty()) {
+    const uint32_t at = way.back();
+    way.pop_back();
+    for (const uint32_t next : overlay_.links_of(at)) {
+      const auto& courier = nodes_[next].courier;
+      const bool up = courier ? courier->state() == Courier::State::kUp : relay_.is_up(next);
+      if (reached[next] || !up || (at == self_ && !relay_.is_up(next))) continue;
+      reached[next] = true;
+      way.push_back(next);
+    }
+  }
+  for (uint32_t place = 0; place < nodes_.size(); ++place) {
+    if (reached[place] || !nodes_[place].courier) continue;
+    nodes_[place].courier->doubt(now);
+    schedule(place);
+  }
+}
+
 void PeerNet::tick(Time now) {
-  for (const Notice& notice : obituaries_.tick(now)) {
+  const std::vector<Notice> deaths = obituaries_.tick(now);
+  for (const Notice& notice : deaths) {
     const uint32_t place = *overlay_.place_of(notice.node);
     const Node& about = nodes_[place];
     if (!about.courier || about.courier->peer_end().boot != notice.boot) continue;
     nodes_[place].courier->close(notice.evidence, notice.silent, now);
     dispatch(place, now);
   }
+  if (!deaths.empty()) doubt_unreached(now);
   if (!relay_.any_link()) return;
   while (!due_.empty() && due_.begin()->first <= now) {
     const uint32_t place = due_.begin()->second;

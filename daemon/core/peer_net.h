@@ -98,6 +98,7 @@ class PeerNet {
   const Node* node(const std::string& name) const;
   bool is_buried(uint32_t place, const Letter& letter, Time now);
   void hear_of_own_death(uint32_t from, const Letter& letter, Time now);
+  void doubt_unreached(Time now);
   void dispatch(uint32_t place, Time now);
   void write(uint32_t to, Letter letter);
   void forward(uint32_t to, Parcel parcel);

@@ -114,6 +114,26 @@ TEST(Courier, OpensAndCarriesBothWays) {
   EXPECT_TRUE(post.sides[0].downs.empty());
 }
 
+TEST(Courier, OneThatIsDoubtedAnswersOrIsGivenUp) {
+  Post post(1);
+  post.run(1 * kSecond);
+  ASSERT_TRUE(post.both_up());
+  post.letters = 0;
+  post.at(0).doubt(post.now);
+  post.run(20 * kSecond);
+  EXPECT_EQ(post.letters, 2u) << "asked and answered";
+  EXPECT_TRUE(post.both_up());
+  post.lost = 100;
+  post.letters = 0;
+  post.at(0).doubt(post.now);
+  post.run(post.options.give_up - 100 * kMillisecond);
+  EXPECT_TRUE(post.both_up());
+  EXPECT_LT(post.letters, 10u);
+  post.at(0).doubt(post.now);
+  post.run(post.options.longest_wait);
+  EXPECT_EQ(post.sides[0].downs, std::vector<std::string>{"does not answer"});
+}
+
 TEST(Courier, AnIdleChannelIsSilent) {
   Post post(1);
   post.run(1 * kSecond);

@@ -212,6 +212,29 @@ TEST(PeerNet, ManyDeathsAtOnce) {
   }
 }
 
+TEST(PeerNet, WhoDiesWithAllThatWouldTellOfItIsMissedAllTheSame) {
+  PeerTown::Options options;
+  options.links_max = 4;
+  PeerTown town(32, options);
+  town.run(3 * kSecond);
+  ASSERT_TRUE(town.all_up());
+  std::set<uint32_t> dead = {7, 8};
+  for (const uint32_t place : {7u, 8u}) {
+    for (const uint32_t link : town.overlay().links_of(place)) dead.insert(link);
+  }
+  ASSERT_LT(dead.size(), 12u);
+  for (const uint32_t place : dead) town.kill(place);
+  town.run(8 * kSecond);
+  for (uint32_t at = 0; at < town.count(); ++at) {
+    if (!town.alive(at)) continue;
+    for (uint32_t peer = 0; peer < town.count(); ++peer) {
+      if (peer == at) continue;
+      EXPECT_EQ(town.up(at, peer), town.alive(peer)) << peer << " as " << at << " sees it";
+      EXPECT_EQ(losses_of(town, at, peer), town.alive(peer) ? 0u : 1u);
+    }
+  }
+}
+
 // Nodes come and go, links close, parcels are lost; when it ends, all are there for each other.
 TEST(PeerNet, StormsEnd) {
   for (uint64_t seed = 1; seed <= fewer_if_sanitized(6); ++seed) {
