@@ -155,6 +155,11 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 class Help(unittest.TestCase):
+    def test_options_of_commands(self):
+        """Also where what stands for a value is one."""
+        [told] = helptext.parse("p", "usage: p\n\nCommands\n  top [--since 10m] [--size 80x24] [--all]  also --last N\n").commands
+        self.assertEqual(told.options, [("--since", "10m"), ("--size", "80x24"), ("--all", ""), ("--last", "N")])
+
     def test_what_is_no_option_is_refused(self):
         with self.assertRaises(ValueError):
             helptext.parse("p", "usage: p\n\nOptions:\n  --good  yes\n  --Bad   no\n")

@@ -30,7 +30,7 @@ class Command:
     @property
     def options(self):
         """(flag, value) of all that its line names."""
-        return list(dict.fromkeys(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)(?: ([A-Z][A-Z:]*|\d+x\d+))?", f"{self.arguments} {self.help}")))
+        return list(dict.fromkeys(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)(?: ([A-Z][A-Z:]*|\d\w*))?", f"{self.arguments} {self.help}")))
 
     @property
     def words(self):
