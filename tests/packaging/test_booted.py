@@ -189,8 +189,9 @@ def test_an_upgrade_leaves_the_running_daemon_alone(host, debs):
     [deb] = debs.glob("gradringd_*.deb")
     inside = host.root.path / "var" / deb.name
     inside.write_bytes(deb.read_bytes())
-    host.run("dpkg", "-i", f"/var/{deb.name}", seconds=120)
+    done = host.run("dpkg", "-i", f"/var/{deb.name}", seconds=120)
     assert pid_of(host) == old and host.show(UNIT, "SubState") == "running"
+    assert "not starting" not in done.stdout + done.stderr, "nothing is asked for that is refused"
 
 
 def test_an_upgrade_leaves_a_stopped_daemon_stopped(host, debs):
