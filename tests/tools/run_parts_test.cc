@@ -196,14 +196,6 @@ TEST(Launch, PythonPrintsAtOnceWhereverItPrintsTo) {
   EXPECT_THAT(processes_of(launch)[0].environment, Not(Contains("PYTHONUNBUFFERED=1")));
 }
 
-TEST(Launch, IsHereByNameAndByAddress) {
-  for (const char* host : {"", "localhost", "127.0.0.1", "127.0.1.1", "::1"})
-    EXPECT_TRUE(is_here(host)) << host;
-  EXPECT_TRUE(is_here(host_name()));
-  for (const char* host : {"alpha", "192.0.2.1", "2001:db8::1", "127.0.0.1.example"})
-    EXPECT_FALSE(is_here(host)) << host;
-}
-
 TEST(Launch, FoldersOfRanksSortAsTheRanksDo) {
   Launch launch = two_of_four();
   EXPECT_EQ(processes_of(launch)[0].output, "/logs/rank.2");

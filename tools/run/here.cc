@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -64,8 +65,15 @@ std::string host_name() {
   return name.data();
 }
 
+bool is_name_of(const std::string& host, const std::string& own) {
+  const auto is = [&](const std::string& name) {
+    return strcasecmp(host.c_str(), name.c_str()) == 0;
+  };
+  return is(own) || is(own.substr(0, own.find('.')));
+}
+
 bool is_here(const std::string& host) {
-  if (host.empty() || host == "localhost" || host == host_name()) return true;
+  if (host.empty() || host == "localhost" || is_name_of(host, host_name())) return true;
   const auto address = address_in(host);
   return address && (is_loopback(*address) || is_own(*address));
 }

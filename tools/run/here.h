@@ -6,6 +6,10 @@ namespace gradring::tools {
 
 std::string host_name();
 
+// Whether a host of -H is a machine with this host name, or that without its domain; case says
+// nothing.
+bool is_name_of(const std::string& host, const std::string& own);
+
 // Whether a host of -H is this one, by its name or by an address of its own. Nobody is asked what a
 // name stands for.
 bool is_here(const std::string& host);
