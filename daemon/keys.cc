@@ -60,7 +60,10 @@ tl::expected<KeyPair, std::string> read_key_file(const std::string& path) {
   };
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
-    return wrong(fmt::format("{}; make one with: gradringctl keygen", std::strerror(errno)));
+    const char* advice = path.starts_with("/run/credentials/")
+                             ? "systemd puts it there from /etc/credstore while the service runs"
+                             : "make one with: gradringctl keygen";
+    return wrong(fmt::format("{}; {}", std::strerror(errno), advice));
   }
   if ((status.st_mode & bits_of_others(path)) != 0) {
     return wrong(fmt::format("mode {:04o} lets others read it; run: chmod 600 {}",

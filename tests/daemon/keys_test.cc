@@ -11,7 +11,9 @@
 namespace gradring::daemon {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class KeysTest : public ConfigTest {
  protected:
@@ -51,6 +53,9 @@ TEST_F(KeysTest, WhatIsWrongWithAKeyFileIsSaid) {
   write("allowed", "b 10.0.0.2:7300 " + b.open + "\n");
   const std::string allowed = scratch_.path("allowed");
   EXPECT_THAT(told(flags("/nowhere", allowed)), HasSubstr("gradringctl keygen"));
+  EXPECT_THAT(told(flags("/run/credentials/nowhere.service/gradring.key", allowed)),
+              AllOf(HasSubstr("while the service runs"), Not(HasSubstr("keygen"))))
+      << "another key would be a stranger's";
   EXPECT_THAT(told(flags(write_key("open", a, 0640), allowed)), HasSubstr("chmod 600"));
   EXPECT_THAT(told(flags(write_key("mixed", {a.open, b.secret}), allowed)),
               HasSubstr("does not belong"));
