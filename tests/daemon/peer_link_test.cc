@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -71,6 +72,53 @@ TEST(PeerLink, ThatStandsWhileNothingComesByTheDataNetworkIsTriedEverMoreSeldom)
   EXPECT_EQ(pause_after(Was::kUnheard), 1600);
   link.heard();
   EXPECT_EQ(pause_after(Was::kUnheard), 1000);
+}
+
+// A relay that stands still for a moment: what others pass on by it must not end the connection.
+TEST(PeerLink, ThatIsFullOfWhatWasOfferedHasRoomForWhatMustArrive) {
+  zmq::context_t context;
+  zmq::socket_t router(context, ZMQ_ROUTER);
+  router.set(zmq::sockopt::linger, 0);
+  router.set(zmq::sockopt::rcvhwm, 1);
+  router.bind("tcp://127.0.0.1:*");
+  PeerLink link(1, router.get(zmq::sockopt::last_endpoint).substr(std::strlen("tcp://")));
+  PeerLink::Dial dial;
+  dial.context = &context;
+  link.dial(dial, 0);
+  wire::PeerMessage parcel;
+  parcel.mutable_relay()->set_body(std::string(4096, 'x'));
+  for (int turn = 0; turn < 300; ++turn) {
+    for (int i = 0; i < 100; ++i) link.offer(parcel);
+    usleep(1000);
+  }
+  wire::PeerMessage words;
+  const auto say = [&](uint32_t number) {
+    words.set_protocol(number);
+    words.mutable_heartbeat();
+    return link.send(words);
+  };
+  constexpr uint32_t kSaid = 100;
+  for (uint32_t number = 1; number <= kSaid; ++number) ASSERT_TRUE(say(number)) << link.reason();
+  EXPECT_FALSE(link.broken());
+  link.offer(parcel);  // not before them
+
+  uint32_t heard = 0, more = 0;
+  router.set(zmq::sockopt::rcvtimeo, 200);
+  while (heard < kSaid && more < 10) {
+    zmq::message_t from, body;
+    if (!router.recv(from) || !router.recv(body)) {
+      EXPECT_TRUE(say(kSaid + ++more));
+      continue;
+    }
+    wire::PeerMessage message;
+    ASSERT_TRUE(message.ParseFromArray(body.data(), static_cast<int>(body.size())));
+    if (!message.has_heartbeat()) continue;
+    EXPECT_EQ(message.protocol(), ++heard);
+  }
+  EXPECT_EQ(heard, kSaid);
+  for (int i = 0; i < 100'000 && !link.broken(); ++i) say(0);
+  EXPECT_THAT(link.reason(), HasSubstr("does not read"));
+  link.drop("", 0);
 }
 
 // What a peer does that dies in the midst of it, and one with keys that we have not.

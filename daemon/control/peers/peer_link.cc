@@ -134,6 +134,7 @@ void PeerLink::close_sockets() {
   zmq_socket_monitor(dealer_.handle(), nullptr, 0);
   monitor_.close();
   dealer_.close();
+  waiting_.clear();
 }
 
 void PeerLink::begin_relayed(uint64_t connection, uint64_t token, core::Time now) {
@@ -221,16 +222,28 @@ std::optional<wire::PeerMessage> PeerLink::next_reply() {
 }
 
 void PeerLink::offer(const wire::PeerMessage& message) {
-  if (!dealer_) return;
-  const std::string bytes = message.SerializeAsString();
-  zmq_send(dealer_.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT);
+  if (!dealer_ || !send_waiting()) return;
+  put(message.SerializeAsString());
+}
+
+bool PeerLink::put(const std::string& bytes) {
+  return zmq_send(dealer_.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT) >= 0;
+}
+
+bool PeerLink::send_waiting() {
+  while (!waiting_.empty() && put(waiting_.front())) waiting_.pop_front();
+  return waiting_.empty();
 }
 
 bool PeerLink::send(const wire::PeerMessage& message) {
   if (!dealer_) return false;
-  const std::string bytes = message.SerializeAsString();
-  if (zmq_send(dealer_.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT) >= 0) return true;
-  mark_broken(fmt::format("does not read: {} messages wait for it", kHighWater));
+  std::string bytes = message.SerializeAsString();
+  if (send_waiting() && put(bytes)) return true;
+  if (waiting_.size() < size_t{kHighWater}) {
+    waiting_.push_back(std::move(bytes));
+    return true;
+  }
+  mark_broken(fmt::format("does not read: {} messages wait for it", 2 * kHighWater));
   return false;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -108,6 +109,8 @@ class PeerLink {
   void close_sockets();
   void note_failure(int event);
   void forget_handshakes();
+  bool put(const std::string& bytes);
+  bool send_waiting();
 
   const PeerId id_;
   std::string address_;
@@ -116,6 +119,9 @@ class PeerLink {
   std::optional<Dial> unnamed_;  // waits for an address
   zmq::socket_t dealer_;
   zmq::socket_t monitor_;
+  // What the socket had no room for: mostly for what was offered, of which nobody would say that
+  // the peer does not read.
+  std::deque<std::string> waiting_;
   State state_ = State::kWaiting;
   bool broken_ = false;
   bool secure_ = false;
