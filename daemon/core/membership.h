@@ -299,6 +299,7 @@ class Membership {
   template <typename Message>
   void on_change(const std::string& from, const Message& message);
   void on_left(const std::string& from, const Left& left);
+  const change::Commit* retell(const std::string& from, const JobId& job, uint64_t epoch);
   bool takes_part(const std::string& from, Live* live, const JobId& job, uint64_t epoch);
 
   // join.cc

@@ -281,10 +281,20 @@ void Membership::lose_unconnected(const JobId& job) {
   }
 }
 
+// V6: of a job that we are out of, to whoever speaks of an older epoch than the last that we know.
+const change::Commit* Membership::retell(const std::string& from, const JobId& job,
+                                         uint64_t epoch) {
+  const change::Commit* const known = departed_.commit(job);
+  if (known == nullptr || epoch >= known->epoch) return nullptr;
+  if (!planted(Bug::kNobodyRetells)) send(from, *known);
+  return known;
+}
+
 // Whether a message about the end of `epoch` is for a view change of ours; else it is answered.
 bool Membership::takes_part(const std::string& from, Live* live, const JobId& job, uint64_t epoch) {
   if (live != nullptr && live->joining) {
-    send(from, change::Ask{job, 0});  // perhaps it knows that we have come in
+    // Who is behind the view that left us out knows of no later one; others perhaps that we are in.
+    if (retell(from, job, epoch) == nullptr) send(from, change::Ask{job, 0});
     return false;
   }
   // Somebody has begun: so the view was committed, whoever was to say so.
@@ -296,16 +306,14 @@ bool Membership::takes_part(const std::string& from, Live* live, const JobId& jo
   const bool over = live == nullptr || live->failure.has_value();
   if (!over) return true;
   if (planted(Bug::kExcludedSilent)) return false;
-  const change::Commit* const known = departed_.commit(job);
-  const bool news = known != nullptr && epoch < known->epoch;
-  if (news && !planted(Bug::kNobodyRetells)) send(from, *known);
+  const change::Commit* const news = retell(from, job, epoch);
   // A view that has this node, which left since, is not the whole news.
-  if (!news || known->proposal.view.index_of(node_)) {
+  if (news == nullptr || news->proposal.view.index_of(node_)) {
     Failure failure{Cause::kTrainerLeft, {}};
     failure.blame.node = node_;
     failure.blame.evidence = "the job has ended there";
     const Failure* const why = live != nullptr ? &*live->failure : departed_.failure(job);
-    send(from, Left{job, why != nullptr ? *why : failure, news ? known->epoch : epoch});
+    send(from, Left{job, why != nullptr ? *why : failure, news != nullptr ? news->epoch : epoch});
   }
   return false;
 }

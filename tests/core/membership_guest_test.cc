@@ -199,6 +199,24 @@ TEST(MembershipGuest, AGuestIsNotDisturbedByAViewThatIsOlderThanItsAbsence) {
   EXPECT_EQ(town.engines("c"), 1u);
 }
 
+// The others may be connected with nobody else who knows of the view that left it out.
+TEST(MembershipGuest, WhoWasLeftOutTellsSoAlsoWhileItWaitsToComeBack) {
+  Town town(3);
+  std::vector<SessionId> sessions;
+  for (const uint32_t rank : {0u, 1u, 2u})
+    sessions.push_back(town.join(node_of(rank), elastic(rank, 3)));
+  town.run();
+  const JobId job = town.job_of(sessions[0]);
+  town.die(sessions[2]);
+  town.settle();
+  ASSERT_EQ(town.at("a").view_of(job)->members.size(), 2u);
+  town.join("c", elastic(2, 3));
+  town.run();
+  ASSERT_TRUE(town.grows("a"));
+  town.at("c").on_message("b", change::Ask{job, 1}, town.now);
+  EXPECT_THAT(town.under_way("c", "b"), ElementsAre("change::Commit"));
+}
+
 // It had the job's engine then, by a rank that has left since. What is said to it once it is taken
 // in would be lost, and nobody would say it again.
 TEST(MembershipGuest, AGuestIsNotTakenInForWhatItAcceptedAsAMember) {
